@@ -35,6 +35,16 @@ class Reports:
         """
         return {"decisions": actions.tolist()}
 
+    def actions_of(self, originals: Any, index: int, solution: Any) -> Tensor:
+        """The decisions [T] of a solution in the words of `named_solution`, which may come from elsewhere.
+
+        Arguments:
+            originals, index: as in `details`
+
+        Raises ValueError for what is no solution. Default: always, only decisions are known.
+        """
+        raise ValueError("it must be a Result of gumbeldore.solve: this problem knows no other words for a solution")
+
     def describe(self, actions: Tensor) -> dict[str, Tensor]:
         """Further numbers [n] of solutions [n, T], by the name of their column, e.g. of routes. Default: none."""
         return {}

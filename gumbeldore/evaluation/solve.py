@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 import warnings
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from gumbeldore.evaluation import sources
-from gumbeldore.evaluation.baseline import Baseline, SolverSettings, solve_baseline
+from gumbeldore.evaluation.asked import Asked
+from gumbeldore.evaluation.baseline import Baseline, solve_baseline
 from gumbeldore.evaluation.choosing import Choice, choose_policies
-from gumbeldore.evaluation.loading import LoadedPolicy, decisions_per_pass, load_policy, meant_for
+from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
 from gumbeldore.evaluation.parts import Parts, SolvedSet
 from gumbeldore.evaluation.references import proven, with_lower_bounds
 from gumbeldore.evaluation.result import Result
 from gumbeldore.evaluation.solved_sets import best_heuristic, check_solved, solve_set
 from gumbeldore.evaluation.sources import Source
+from gumbeldore.evaluation.starts import start_of, starts_of
 from gumbeldore.evaluation.tables import contradiction_lines, notices, remarks, shortage_lines
 from gumbeldore.instance_set import count_of
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.building import imported
 from gumbeldore.runtime.checked import check_integer
-from gumbeldore.runtime.checkpoint import checkpoint_errors
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.methods import Method
 from gumbeldore.sampler.search import check_offered
 
-# Methods without the policy; their modules know problems, which the core does not import.
-BASELINES = {"solver": "problems.solvers.SolverBaseline", "heuristic": "problems.heuristics.Heuristic"}
-METHODS = (*methods.METHODS, *BASELINES)
-COMMAND = Path(__file__).parents[2] / "configs/evaluate.yaml"  # chooses some settings for the methods
 LEAST = 1e-9  # seconds for a search whose time is up already: it still decodes greedily
 
 
@@ -47,7 +42,8 @@ def solve(
     instances: Source | Sequence[Source] | None = None,
     *,
     num_instances: int | None = None,
-    method: str | Method | Baseline = "gumbeldore",
+    method: str | Method | Baseline | None = None,
+    start: Any = None,
     beam_width: int | None = None,
     num_rounds: int | None = None,
     top_p_start: float | None = None,
@@ -68,9 +64,13 @@ def solve(
         instances: the path of a file or a folder, or the name of a standard set; or arrays by name; or a list of such,
             each of which stands for one instance
         num_instances: of a source that holds several, the first so many; None: all
-        method: "gumbeldore", "greedy", "beam", "sampling", "wor", "theory", "tasar", "reconstruct", "rejection" or
-            "diverse_beam"; or a Method, such as `methods.Tasar(32, replan_steps=5)`. Without the policy:
-            "solver", "heuristic" (the best on average), or a Baseline
+        method: "gumbeldore", "greedy", "beam", "sampling", "wor", "theory", "tasar", "reconstruct", "local_search",
+            "rejection" or "diverse_beam"; or a Method, such as `methods.Tasar(32, replan_steps=5)`. Without the policy:
+            "solver", "heuristic" (the best on average), or a Baseline. None: "local_search" with a start, and of job
+            shops (makespan) with a time limit and without settings of Gumbeldore; else "gumbeldore"
+        start: a solution that "local_search" or "reconstruct" improves, instead of the policy's: a Result, or of a job
+            shop a plan, which has for each job the operations as `Result.schedule`, or their starts; a list of such for
+            several instances
         beam_width, num_rounds, top_p_start, temperature, equivalents: of a method that is given by its name; None: 32,
             4, 1.0, "auto" and 1. sigma is that of the policy's training; other settings have the defaults of the
             method's class
@@ -97,17 +97,18 @@ def solve(
     where = resolve_device(str(device))
     machine = {"search_batch_rows": resolve_rows("auto", where), "device": str(where)}
     machine |= {"precision": resolve_precision(precision, where)}
-    asked = partial(_method, method=method, time_limit=time_limit, seed=seed, settings=settings)
-    tasks = _tasks(choices, asked)
-    instance_sets = [instance_set for choice, _ in tasks for instance_set in choice.instance_sets]
     problem = choices[0].loaded.problem
-    views = [line for choice, chosen in tasks if isinstance(chosen, Method) for line in choice.views]
+    count = sum(count_of(choice.instance_sets) for choice in choices)
+    several = sources.each_of(problem, given) is not None or count > 1
+    asked = Asked(method, settings, time_limit, seed, has_start=start is not None)
+    tasks = _tasks(choices, asked, starts_of(start, count if several else None))
+    instance_sets = [instance_set for task in tasks for instance_set in task.choice.instance_sets]
+    views = [line for task in tasks if isinstance(task.method, Method) for line in task.choice.views]
     for line in [*notices(instance_sets), *remarks(instance_sets, problem), *dict.fromkeys(views)]:
         warnings.warn(line.removeprefix("warning: "), stacklevel=2)
     results: dict[int, Result] = {}
-    for choice, chosen in tasks:
-        results |= _results(choice, machine, chosen, seed)
-    several = sources.each_of(problem, given) is not None or len(results) > 1
+    for task in tasks:
+        results |= _results(task, machine, seed)
     return [results[place] for place in range(len(results))] if several else results[0]
 
 
@@ -127,23 +128,30 @@ def _choices(
     ]
 
 
-def _tasks(
-    choices: list[Choice], asked: Callable[[LoadedPolicy], Method | Baseline]
-) -> list[tuple[Choice, Method | Baseline]]:
+class Task(NamedTuple):
+    """What is done with one policy."""
+
+    choice: Choice
+    method: Method | Baseline
+    starts: list[Tensor] | None  # [n, T] of each of its instance sets
+
+
+def _tasks(choices: list[Choice], asked: Asked, starts: Sequence[Any] | None) -> list[Task]:
     """The instances of each policy with the method; without the policy, all instances at once.
 
-    Raises ValueError for a method that the problem does not offer for these instances.
+    Raises ValueError for a method that the problem does not offer for these instances, and for what is no start.
     """
-    tasks: list[tuple[Choice, Method | Baseline]] = []
+    tasks: list[Task] = []
     for choice in choices:
-        method = asked(choice.loaded)
+        method, problem = asked.method_for(choice.loaded), choice.loaded.problem
         if isinstance(method, Baseline):
-            method.check(choice.loaded.problem.name)
+            method.check(problem.name)
             groups = [group for each in choices for group in each.groups]
-            return [(Choice(choice.loaded._replace(path=Path()), groups, ""), method)]
+            return [Task(Choice(choice.loaded._replace(path=Path()), groups, ""), method, None)]
         for instance_set in choice.instance_sets:
-            check_offered(choice.loaded.problem, choice.loaded.policy, instance_set.instances, method)
-        tasks.append((choice, method))
+            check_offered(problem, choice.loaded.policy, instance_set.instances, method)
+        of_choice = None if starts is None else [start_of(problem, group, starts) for group in choice.groups]
+        tasks.append(Task(choice, method, of_choice))
     return tasks
 
 
@@ -157,70 +165,13 @@ def _loaded(policy: LoadedPolicy | tuple[Problem, Policy] | str | Path) -> Loade
     return LoadedPolicy(policy[0].for_evaluation(), policy[1].eval(), {}, Path())
 
 
-def _method(
-    loaded: LoadedPolicy,
-    method: str | Method | Baseline,
-    time_limit: float | None,
-    seed: int,
-    settings: dict[str, Any],
-) -> Method | Baseline:
-    """The method that is asked for: one of this name is given those settings that are its parameters.
-
-    Raises ValueError for a setting that is none of them, and for settings beside a method that is whole.
-    """
-    if isinstance(method, methods.Timed) and time_limit is not None:
-        greedy = methods.Greedy(decisions_per_pass(loaded.problem))
-        method, time_limit = methods.Anytime(method, time_limit, greedy), None
-    if isinstance(method, (Method, Baseline)):
-        if given := [*settings, *(["time_limit"] if time_limit is not None else [])]:
-            kind = type(method).__name__
-            raise ValueError(f"{', '.join(given)} must be part of the {kind}, which is the whole method")
-        return method
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)} or a Method, got {method!r}")
-    if method in BASELINES:
-        return _baseline(method, time_limit, seed, settings)
-    return _search(loaded, method, time_limit, settings)
-
-
-def _baseline(name: str, time_limit: float | None, seed: int, settings: dict[str, Any]) -> Baseline:
-    make = imported(BASELINES[name], "method")
-    read = set(inspect.signature(make).parameters)
-    _check_read(name, read, time_limit, settings)
-    default = SolverSettings()
-    limit = default.time_limit if time_limit is None else time_limit
-    own = {"time_limit": limit, "workers": 0, "seed": seed, "threads": default.threads}
-    return make(**{key: value for key, value in own.items() if key in read})
-
-
-def _search(loaded: LoadedPolicy, name: str, time_limit: float | None, settings: dict[str, Any]) -> Method:
-    """The search, with what evaluate.py sets by default and the step size of the policy's training."""
-    import yaml  # by this function alone
-
-    make = methods.METHODS[name]
-    read = methods.settings_of(make)
-    _check_read(name, read, time_limit, settings)
-    own = {"time_limit": time_limit, "step_size": None, "decisions_per_pass": decisions_per_pass(loaded.problem)}
-    if loaded.config:
-        with checkpoint_errors(loaded.path):
-            own["step_size"] = loaded.config["search"]["step_size"]
-    if "step_size" in read and own["step_size"] is None:
-        rule = f"method must be methods.{make.__name__}(...) with one"
-        raise ValueError(f"the policy has no step size of a training: {rule}")
-    return methods.made(make, {**yaml.safe_load(COMMAND.read_text())["search"], **settings, **own})
-
-
-def _check_read(name: str, read: Container[str], time_limit: float | None, settings: dict[str, Any]) -> None:
-    """Raises ValueError for a setting that the method of that name does not read."""
-    if time_limit is not None and "time_limit" not in read:
-        raise ValueError(f"method={name} has no time_limit: it ends when it has found its solutions")
-    if unused := [key for key in settings if key not in read]:
-        raise ValueError(f"{', '.join(unused)} has no effect on method={name}")
-
-
-def _results(choice: Choice, machine: dict[str, Any], method: Method | Baseline, seed: int) -> dict[int, Result]:
+def _results(task: Task, machine: dict[str, Any], seed: int) -> dict[int, Result]:
     """The results of all instances of a policy, by their places."""
-    found = _by_baseline(choice, method) if isinstance(method, Baseline) else _by_search(choice, machine, method, seed)
+    choice, method, starts = task
+    if isinstance(method, Baseline):
+        found = _by_baseline(choice, method)
+    else:
+        found = _by_search(choice, method, starts or [None] * len(choice.groups), machine, seed)
     results: dict[int, Result] = {}
     for (instance_set, places), solved in zip(choice.groups, found, strict=True):
         instance_set = proven(instance_set, [solved])
@@ -234,13 +185,16 @@ def _results(choice: Choice, machine: dict[str, Any], method: Method | Baseline,
     return results
 
 
-def _by_search(choice: Choice, machine: dict[str, Any], method: Method, seed: int) -> list[SolvedSet]:
+def _by_search(
+    choice: Choice, method: Method, starts: Sequence[Tensor | None], machine: dict[str, Any], seed: int
+) -> list[SolvedSet]:
     begin = time.monotonic()
     with SearchPool(choice.loaded.problem, choice.loaded.policy, **machine) as pool:
         if isinstance(method, methods.Anytime):
             spent = (time.monotonic() - begin) / count_of(choice.instance_sets)
             method = replace(method, time_limit=max(LEAST, method.time_limit - spent))
-        return [solve_set(pool, instance_set, method, seed) for instance_set in choice.instance_sets]
+        each = zip(choice.instance_sets, starts, strict=True)
+        return [solve_set(pool, instance_set, method, seed, start=start) for instance_set, start in each]
 
 
 def _by_baseline(choice: Choice, method: Baseline) -> list[SolvedSet]:

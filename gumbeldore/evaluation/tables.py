@@ -166,7 +166,7 @@ def shortage_lines(results: Results) -> list[str]:
         if alone := sum(part.greedy_alone for part in solved):
             took = sum(part.seconds for part in solved) / sum(len(part.costs) for part in solved)
             what = f"the greedy solution alone of {alone} instance{'s' if alone > 1 else ''}, {took:.2g} s for each"
-            advice = "better ones need more time, method=reconstruct (TSP, CVRP) or a smaller beam_width"
+            advice = "better ones need more time or method=local_search (JSSP) or reconstruct (TSP, CVRP)"
             lines.append(f"warning: {name}: the time limit sufficed for {what}; {advice}")
     return lines
 

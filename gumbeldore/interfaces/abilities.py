@@ -46,6 +46,8 @@ class HasIndependentDecisions(Protocol):
 class HasLocalSearch(Protocol):
     """A problem whose solutions a local search improves, which needs no policy."""
 
+    prefers_local_search: bool  # whether it finds more in a given time than searches with the policy
+
     def prepare_local_search(self) -> None:
         """Do what takes long once, such as compiling; it does not count against a time limit.
 

@@ -96,6 +96,10 @@ class JSSP(Shop):
         job = torch.arange(times.shape[1], device=times.device).expand_as(machine)
         return torch.stack([job, machine.where(times > 0, instance.machine_release.shape[1] + job)], dim=2)
 
+    @property
+    def prefers_local_search(self) -> bool:
+        return self.objective == MAKESPAN  # the only one that it knows
+
     def prepare_local_search(self) -> None:
         """Compile the local search. Raises ValueError for another objective than the makespan."""
         if self.objective != MAKESPAN:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from gumbeldore.batches import take
 from gumbeldore.reports import Reports
+from gumbeldore.runtime.checked import is_number
 from problems.jssp.instances import Instance
 from problems.jssp.originals import Original, original_of
 from problems.jssp.plots import plot_schedules
@@ -78,7 +80,46 @@ class ShopReports(Reports):
             ]
         }
 
+    def actions_of(self, originals: Any, index: int, solution: Any) -> Tensor:
+        """The decisions of a plan: of each job the operations, fixed ones included, as `schedule` or as starts alone.
+
+        The plan need not be feasible: the order of the starts counts. So a plan can be kept that is late by now.
+        """
+        if not isinstance(originals, Original):
+            return super().actions_of(originals, index, solution)
+        there, is_fixed = originals.there[index], originals.is_fixed[index]
+        lengths = there.sum(dim=1).tolist()
+        if not isinstance(solution, (list, tuple)) or [_length(job) for job in solution] != lengths:
+            raise ValueError(f"it must be a list of jobs with {', '.join(map(str, lengths))} operations")
+        first, machines, starts = int(originals.first[index]), originals.machines[index], []
+        for job, operations in enumerate(solution):
+            mine = [_machine_and_start(operation) for operation in operations]
+            own = (machines[job][there[job]] + first).tolist()
+            for place, (machine, start) in enumerate(mine):
+                what = f"operation {place} of job {job + first}"
+                if machine not in (None, own[place]):
+                    raise ValueError(f"{what} is for machine {own[place]}, not for {machine}")
+                if starts and place and start < starts[-1]:
+                    raise ValueError(f"{what} starts before the operation before it")
+                starts.append(start)
+        order = torch.tensor(starts, dtype=torch.float64).argsort(stable=True)
+        job = there.nonzero()[:, 0]
+        return job[order[~is_fixed[there][order]]]
+
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with one Gantt chart per schedule, jobs and machines numbered as in the input."""
         original, jobs = self.assigned(instance, actions)
         return plot_schedules(original, original.all_starts(schedule(original.to_schedule(), jobs)), titles)
+
+
+def _length(job: Any) -> int:
+    """The number of operations in a plan; -1 of what is no list."""
+    return len(job) if isinstance(job, (list, tuple)) else -1
+
+
+def _machine_and_start(operation: Any) -> tuple[int | None, float]:
+    """Of an `Operation`, three numbers as in a `.json`, or the start alone."""
+    machine, start = (operation[0], operation[1]) if _length(operation) == 3 else (None, operation)
+    if not is_number(start):
+        raise ValueError(f"an operation is (machine, start, end) or a start, got {operation!r}")
+    return machine, start
