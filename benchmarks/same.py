@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.machine import ROOT, write
 from gumbeldore import Problem, load_policy, methods, solve
-from gumbeldore.evaluation.loading import LoadedPolicy
+from gumbeldore.evaluation.loading import LoadedPolicy, prefers_local_search
 from gumbeldore.runtime.hardware import hardware
 
 DEFAULTS = {"policies": "pretrained", "out": "", "before": "", "after": ""}
@@ -43,6 +43,11 @@ ROUTING = {  # which alone has pieces and equivalent instances
     "gumbeldore, equivalents": {"method": "gumbeldore", **SEARCH, "equivalents": 4},
     "reconstruct": {"method": methods.Reconstruct(iterations=8)},
     "reconstruct, start": {"method": methods.Reconstruct(methods.WithoutReplacement(4, 2), 8, piece_width=2)},
+}
+
+LOCAL_SEARCH = {  # where the problem has one
+    "local_search": {"method": methods.LocalSearch(steps=2000)},
+    "local_search, rules": {"method": methods.LocalSearch(methods.Rules(), steps=2000)},
 }
 
 
@@ -100,7 +105,9 @@ def results(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         start = time.perf_counter()
         for name, (arrays, values) in instance_sets(load_policy(path).problem, np.random.default_rng(0)).items():
             policy = load_policy(path, **values)
-            for method, asked in (ROUTING if policy.problem.name in ("tsp", "cvrp") else SHOPS).items():
+            every = ROUTING if policy.problem.name in ("tsp", "cvrp") else SHOPS
+            every = {**every, **LOCAL_SEARCH} if prefers_local_search(policy.problem) else every
+            for method, asked in every.items():
                 yield f"{path.parent.name}, {name}: {method}", entry(policy, {**asked, **arrays})
         print(f"{path.parent.name}: {time.perf_counter() - start:.0f} s", flush=True)
 

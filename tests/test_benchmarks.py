@@ -361,7 +361,7 @@ def test_what_a_rebuild_changes_is_named(tmp_path, monkeypatch):
     for path in (first, second):
         printed_by("same", f"policies={tmp_path / 'policies'}", f"out={path}")
     printed = printed_by("same", f"before={first}", f"after={second}")
-    assert printed.endswith("\nall 9 results are the same\n") and "need not be equal" not in printed
+    assert printed.endswith("\nall 15 results are the same\n") and "need not be equal" not in printed
     found = json.loads(first.read_text())
     kept = dict(found["results"])
     costs = kept.pop("jssp, view: greedy")["values"]
@@ -369,7 +369,7 @@ def test_what_a_rebuild_changes_is_named(tmp_path, monkeypatch):
     kept["jssp, general: gumbeldore"] = {**searched, "actions": "other"}
     third.write_text(json.dumps({**found, "torch": "1.0", "results": kept}))
     out = StringIO()
-    with redirect_stdout(out), pytest.raises(ValueError, match=r"^2 of 9 results are not the same$"):
+    with redirect_stdout(out), pytest.raises(ValueError, match=r"^2 of 15 results are not the same$"):
         same.compare(found, json.loads(third.read_text()))
     other = f"{searched['values']} -> {searched['values']}"
     assert out.getvalue().splitlines() == [
@@ -382,7 +382,7 @@ def test_what_a_rebuild_changes_is_named(tmp_path, monkeypatch):
 
 def test_every_method_without_a_clock_is_compared():
     methods = {path.stem for path in (ROOT / "configs/method").glob("*.yaml")}
-    assert methods - {"solver"} <= set(same.ROUTING)
+    assert methods - {"solver"} <= {*same.ROUTING, *same.LOCAL_SEARCH}
 
 
 def test_a_changed_action_changes_the_hash():

@@ -16,7 +16,7 @@ from gumbeldore.cli.methods import build_method, build_search, methods_of, searc
 from gumbeldore.cli.schema import COMMANDS, SEARCH, TRAIN, RaySettings, SolverSettings, defaults_of
 from gumbeldore.cli.words import CONFIGS, is_group, typed_keys
 from gumbeldore.evaluation.baseline import Baseline
-from gumbeldore.evaluation.loading import LoadedPolicy, decisions_per_pass
+from gumbeldore.evaluation.loading import LoadedPolicy, decisions_per_pass, prefers_local_search
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import NAMED, build, check_keys
@@ -172,9 +172,16 @@ class Configuration:
         return search
 
     def methods(self, loaded: LoadedPolicy) -> dict[str, Method | Baseline]:
-        """All methods by name, with the policy's step size unless another was asked for."""
+        """All methods by name, with the policy's step size unless another was asked for.
+
+        With a time limit alone, the method is the local search if the problem prefers it.
+        """
         search = self.cfg.search.copy()
         set_for_policy(search, loaded)
+        unnamed = "method" not in self.choices
+        if unnamed and search.time_limit is not None and prefers_local_search(loaded.problem):
+            with open_dict(self.cfg):
+                self.cfg.methods = {"local_search": OmegaConf.load(CONFIGS / "method/local_search.yaml")}
         found = {}
         for name, method in methods_of(self.cfg).items():
             found[name] = build_method(name, method, search)

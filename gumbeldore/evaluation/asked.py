@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gumbeldore.evaluation.baseline import Baseline, SolverSettings
-from gumbeldore.evaluation.loading import LoadedPolicy, decisions_per_pass
-from gumbeldore.interfaces import HasLocalSearch
+from gumbeldore.evaluation.loading import LoadedPolicy, decisions_per_pass, prefers_local_search
 from gumbeldore.runtime.building import imported
 from gumbeldore.runtime.checkpoint import checkpoint_errors
 from gumbeldore.sampler import methods
@@ -58,9 +57,7 @@ class Asked(NamedTuple):
 
     def _best(self, loaded: LoadedPolicy) -> str:
         """The method if none is asked for; settings are those of Gumbeldore."""
-        problem = loaded.problem
-        prefers = isinstance(problem, HasLocalSearch) and problem.prefers_local_search
-        timed = prefers and self.time_limit is not None and not self.settings
+        timed = self.time_limit is not None and not self.settings and prefers_local_search(loaded.problem)
         return "local_search" if self.has_start or timed else "gumbeldore"
 
     def _baseline(self, name: str) -> Baseline:
@@ -81,6 +78,8 @@ class Asked(NamedTuple):
         self._check_read(name, read)
         own = {"time_limit": self.time_limit, "step_size": None}
         own["decisions_per_pass"] = decisions_per_pass(loaded.problem)
+        if "start" in read:
+            own["start"] = methods.DEFAULTS["start"]
         if loaded.config:
             with checkpoint_errors(loaded.path):
                 own["step_size"] = loaded.config["search"]["step_size"]

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from gumbeldore.instance_set import WrongProblemError
-from gumbeldore.interfaces import HasIndependentDecisions, Policy, Problem
+from gumbeldore.interfaces import HasIndependentDecisions, HasLocalSearch, Policy, Problem
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, imported, node_of, takes
 from gumbeldore.runtime.checked import Limits, check
@@ -145,6 +145,11 @@ def with_values(loaded: LoadedPolicy, problem_values: Mapping[str, Any]) -> Load
 def decisions_per_pass(problem: Problem) -> int:
     """How many decisions of a forward pass greedy decoding makes in evaluations, unless a number is given."""
     return problem.decisions_per_pass if isinstance(problem, HasIndependentDecisions) else 1
+
+
+def prefers_local_search(problem: Problem) -> bool:
+    """Whether evaluations with a time limit use the local search of a problem, unless a method is named."""
+    return isinstance(problem, HasLocalSearch) and problem.prefers_local_search
 
 
 @contextlib.contextmanager

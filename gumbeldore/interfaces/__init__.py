@@ -14,6 +14,7 @@ from gumbeldore.interfaces.abilities import (
     HasIndependentDecisions,
     HasLocalSearch,
     HasPieces,
+    HasRules,
     HasStoredForm,
     Pieces,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "HasIndependentDecisions",
     "HasLocalSearch",
     "HasPieces",
+    "HasRules",
     "HasStoredForm",
     "Pieces",
     "Policy",

@@ -70,6 +70,17 @@ class HasLocalSearch(Protocol):
 
 
 @runtime_checkable
+class HasRules(Protocol):
+    """A problem that simple rules solve at once, without the policy."""
+
+    def prepare_rules(self) -> None:
+        """Do what takes long once, such as compiling; it does not count against a time limit."""
+
+    def by_rules(self, instance: Any) -> Tensor:
+        """The best solutions [R, T] of some rules, such as dispatching rules, on the instances' device."""
+
+
+@runtime_checkable
 class HasStoredForm(Protocol):
     """An instance type of which files of experts hold other tensors than its fields."""
 

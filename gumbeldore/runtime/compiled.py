@@ -42,12 +42,15 @@ def compiled(function: Function) -> Function:
 
 @contextlib.contextmanager
 def compiling(function: Any, what: str) -> Iterator[None]:
-    """Around the first call of a compiled function: of several processes one compiles it, the others wait.
+    """Around calls of a compiled function: at the first one, one of several processes compiles it, the others wait.
 
     Arguments:
         what: is compiled, as a line says that announces the wait
     """
     folder = function.stats.cache_path
+    if function.signatures:  # compiled in this process
+        yield
+        return
     if folder is None:
         print(f"compiling {what}, which {cache_folder('numba')} cannot keep", file=sys.stderr)
         yield

@@ -61,6 +61,12 @@ class Instance(NamedTuple):
         """The time of each operation where it takes the least [R, J, O]."""
         return self.times.amin(dim=3)
 
+    def options(self) -> tuple[Tensor, Tensor]:
+        """Times and machines [R, T, M] of all operations; inf: the machine cannot do it."""
+        machines = torch.arange(self.times.shape[3], device=self.times.device)
+        times = self.times.flatten(1, 2).gather(1, self.operations[..., None].expand(-1, -1, len(machines)))
+        return times, machines.expand_as(times)
+
     def lower_bound(self) -> Tensor:
         """What no makespan [R] is below: a job's release, work and waits; all work, evenly spread over the machines."""
         work = self.shortest()

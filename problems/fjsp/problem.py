@@ -84,5 +84,8 @@ class FJSP(Shop):
         machine = machine.where(times > 0, times.shape[2] + job)
         return torch.stack([job, machine], dim=3).flatten(1, 2)
 
+    def decisions(self, instance: Instance, jobs: Tensor, machines: Tensor) -> Tensor:
+        return jobs * instance.times.shape[3] + machines
+
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return next_starts(instance, state).amin(dim=2)

@@ -58,6 +58,10 @@ class Instance(NamedTuple):
         """The time of each operation where it takes the least [R, J, O]."""
         return self.times
 
+    def options(self) -> tuple[Tensor, Tensor]:
+        """Times and machines [R, T, 1] of all operations, each of which has one choice."""
+        return tuple(x.flatten(1).gather(1, self.operations)[..., None] for x in (self.times, self.machines))
+
     def lower_bound(self) -> Tensor:
         """What no makespan [R] is below: a job's release, work and waits, a machine's release and work."""
         load = torch.zeros_like(self.machine_release)

@@ -119,5 +119,8 @@ class JSSP(Shop):
         costs = self.cost(repeated(instance, every.shape[1]), every.flatten(0, 1)).view(every.shape[:2])
         return every[torch.arange(len(every), device=every.device), costs.argmin(dim=1)]  # the first of equals
 
+    def decisions(self, instance: Instance, jobs: Tensor, machines: Tensor) -> Tensor:
+        return jobs
+
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return earliest_starts(instance, state)

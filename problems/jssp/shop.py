@@ -12,14 +12,15 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from gumbeldore.batches import moved, repeated
+from gumbeldore.batches import moved, repeated, to
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem
 from problems.common.groups import sizes_of
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked
 from problems.common.view import ViewBySize
-from problems.jssp.instances import check_instance, for_network, is_reversible, is_there, lengths_of
+from problems.jssp.dispatching import dispatched, rules_for
+from problems.jssp.instances import check_instance, for_network, is_reversible, is_there, job_shop, lengths_of
 from problems.jssp.objectives import (
     FLOW,
     MAKESPAN,
@@ -218,6 +219,22 @@ class Shop(Problem):
         done = timeline(shop, jobs)
         ends = done.starts + shop.times.flatten(1).gather(1, done.operations)  # a tiny time may be lost in it
         return actions.gather(1, order_by(done.starts, ends > done.starts, drawn))
+
+    @abstractmethod
+    def decisions(self, instance: Any, jobs: Tensor, machines: Tensor) -> Tensor:
+        """The decisions [R, T] for the next operations of jobs on machines."""
+
+    def prepare_rules(self) -> None:
+        """Compile the dispatching rules."""
+        dispatched(job_shop(torch.ones(1, 1, 1), torch.zeros(1, 1, 1, dtype=torch.int64)), "MWR (active)")
+
+    def by_rules(self, instance: Any) -> Tensor:
+        """The best schedules of all dispatching rules, found on the CPU."""
+        here, on_cpu = instance.operations.device, to(instance, "cpu")
+        found = [self.decisions(on_cpu, *dispatched(on_cpu, rule)) for rule in rules_for(on_cpu)]
+        each = torch.stack(found, dim=1)  # [R, rules, T]
+        cost = self.cost(repeated(on_cpu, len(found)), each.flatten(0, 1)).view(each.shape[:2])
+        return each[torch.arange(len(each)), cost.argmin(dim=1)].to(here)
 
     def num_equivalents(self, instance: Any) -> int:
         """Forwards and backwards in time; of other objectives than the makespan, forwards alone."""

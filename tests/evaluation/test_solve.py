@@ -21,6 +21,7 @@ import evaluate
 import gumbeldore
 from gumbeldore import SearchPool, methods
 from gumbeldore.evaluation import solve as module
+from gumbeldore.evaluation.asked import BASELINES, METHODS
 from problems.formats.cvrplib import read_cvrplib, read_solution
 from problems.formats.jsplib import read_jssp
 from problems.formats.tsplib import read_tour, read_tsplib
@@ -55,14 +56,15 @@ def routing(customers, seed=0, capacity=30):
         *((name, "gumbeldore") for name in FILES),
         ("jssp", "heuristic"),
         ("jssp", "solver"),
-        *(pytest.param("tsp20", x, marks=pytest.mark.slow) for x in module.METHODS if x != "gumbeldore"),
+        ("jssp", "local_search"),
+        *(pytest.param("tsp20", x, marks=pytest.mark.slow) for x in METHODS if x not in ("gumbeldore", "local_search")),
     ],
 )
 def test_the_solutions_are_those_of_the_command_line(name, method, tmp_path):
     """With the same defaults, too: only the beam width is given, to save time."""
-    if method in module.BASELINES:
+    if method in BASELINES:
         pytest.importorskip("ortools")
-    searches = method not in ("greedy", "reconstruct", *module.BASELINES)
+    searches = method not in ("greedy", "reconstruct", "local_search", *BASELINES)
     narrow = {"beam_width": 4} if searches else {}
     result = gumbeldore.solve(POLICIES[name], FILES[name], method=method, **narrow)
     words = [f"checkpoint={name}", f"instances={FILES[name]}", f"method={method}", "workers=0", "out_dir=out"]
@@ -336,9 +338,9 @@ def test_the_time_limit_includes_the_pool(monkeypatch):
             super().__init__(*arguments, **options)
             time.sleep(0.3)
 
-    def noted(pool, instance_set, config, seed):
+    def noted(pool, instance_set, config, seed, start):
         limits.append(config.time_limit)
-        return whole(pool, instance_set, config, seed)
+        return whole(pool, instance_set, config, seed, start=start)
 
     limits, whole = [], module.solve_set
     monkeypatch.setattr(module, "SearchPool", Slow)
@@ -401,7 +403,7 @@ def test_a_limit_that_suffices_for_the_greedy_solution_alone_is_a_warning(method
         (
             "tsp20",
             {**MAP, "method": "solvers"},
-            "method must be one of greedy, sampling, .*, reconstruct, solver, heuristic or a Method",
+            "method must be one of greedy, sampling, .*, local_search, solver, heuristic or a Method",
         ),
         ("tsp20", {**MAP, "method": "heuristic", "time_limit": 1}, "has no time_limit"),
         (

@@ -24,9 +24,9 @@ from problems.fjsp.originals import Original, original_of
 from problems.fjsp.sets import FlexibleShopSets
 from problems.fjsp.solver import solve
 from problems.formats.fjs import CANNOT, shop_of_lists
-from problems.heuristics.dispatching import RULES
 from problems.jssp import best_known
 from problems.jssp import instances as job_shops
+from problems.jssp.dispatching import RULES
 from problems.jssp.instances import lengths_of
 from problems.jssp.objectives import OBJECTIVES
 from problems.jssp.schedules import check_schedule, schedule

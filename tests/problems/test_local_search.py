@@ -16,6 +16,7 @@ from gumbeldore.sampler.search import search
 from gumbeldore.testing import random_solution
 from problems.fjsp import FJSP
 from problems.jssp import JSSP
+from problems.jssp.dispatching import dispatched, rules_for
 from problems.jssp.instances import job_shop, random_general_instances, random_instances
 from problems.jssp.local_search import graph
 from problems.jssp.local_search.job_shop import Effort, JobShop, TabuSearch
@@ -342,3 +343,54 @@ def test_what_has_no_local_search_says_so(problem):
     instances = problem.generate(1, torch.Generator())
     with pytest.raises(ValueError, match=f"local search {rule}"):
         search(problem, FixedPolicy(problem), instances, methods.LocalSearch(), keys=torch.zeros(1).long())
+
+
+def test_rules_are_a_start_and_the_best_of_them_counts():
+    for problem in (
+        problem_of(),
+        problem_of(general=1.0),
+        FJSP([[6, 4]], [[6, 4]]),
+        problem_of(objective="total_flow_time"),
+    ):
+        instances = problem.generate(3, torch.Generator().manual_seed(2))
+        found = search(problem, FixedPolicy(problem), instances, methods.Rules())
+        assert found.costs.shape == (3, 1) and found.log_probs.isnan().all() and found.stats.evaluations == 0
+        each = [problem.decisions(instances, *dispatched(instances, rule)) for rule in rules_for(instances)]
+        costs = torch.stack([problem.cost(instances, actions) for actions in each])
+        assert len(each) == (20 if problem.objective == "total_flow_time" else 14)
+        assert (
+            found.costs[:, 0].tolist() == costs.amin(dim=0).tolist() and (costs.amin(dim=0) < costs.amax(dim=0)).all()
+        )
+    problem, instances, keys = problem_of(), classical(2, 10, 10), torch.arange(2)
+    from_rules = search(
+        problem, FixedPolicy(problem), instances, methods.LocalSearch(methods.Rules(), steps=50), keys=keys
+    )
+    assert torch.equal(
+        from_rules.actions[:, :1], search(problem, FixedPolicy(problem), instances, methods.Rules()).actions
+    )
+    assert (from_rules.best()[1] < from_rules.costs[:, 0]).all()
+    with pytest.raises(ValueError, match="tsp has no rules to start from"):
+        search(TSP(8), FixedPolicy(TSP(8)), TSP(8).generate(1, torch.Generator()), methods.Rules())
+
+
+class Slow(FixedPolicy):
+    """A pass takes 20 ms."""
+
+    def forward(self, context, state):
+        time.sleep(0.02)
+        return super().forward(context, state)
+
+
+@pytest.mark.parametrize("inner", [methods.LocalSearch(), methods.Sampling(1, 1)])
+def test_rules_take_the_place_of_a_greedy_solution_that_would_be_late(inner):
+    """Of 100 decisions, which take two seconds, twenty are made until that is clear."""
+    problem, instances, keys = problem_of(), classical(1, 10, 10), torch.zeros(1).long()
+    by_rules = search(problem, FixedPolicy(problem), instances, methods.Rules()).costs.item()
+    begin = time.monotonic()
+    found = search(problem, Slow(problem), instances, methods.Anytime(inner, 1.0), keys=keys)
+    assert 0.4 <= time.monotonic() - begin < 1.3 and by_rules in found.costs[0].tolist()
+    assert found.best()[1] <= by_rules
+    greedy = search(problem, FixedPolicy(problem), instances, methods.Greedy()).costs.item()
+    assert greedy not in found.costs[0].tolist()
+    quick = search(problem, FixedPolicy(problem), instances, methods.Anytime(inner, 1.0), keys=keys)
+    assert greedy in quick.costs[0].tolist() and by_rules not in quick.costs[0].tolist()

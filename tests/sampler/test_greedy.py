@@ -45,6 +45,12 @@ class SomeTakeNoTime(JSSP):
         return shop_of(drawn.times * takes, drawn.machines, machine_release=drawn.machine_release)
 
 
+class NoRules(JSSP):
+    """So that a greedy solution may be late."""
+
+    by_rules = None
+
+
 class Scores(Policy):
     """The same logits in every state."""
 
@@ -202,8 +208,8 @@ def test_the_greedy_solution_before_a_time_limit_is_decoded_as_asked():
     assert "decisions_per_pass" in settings_of(Sampling, timed=True) and "decisions_per_pass" not in settings_of(
         Sampling
     )
-    problem, policy = job_shop()
-    keys = torch.arange(4)
+    problem, keys = NoRules([[6, 5]], [[6, 5]]), torch.arange(4)
+    policy = job_shop()[1]
     for most in (1, 4):
         greedy = search(problem, policy, instances_of(problem), Greedy(most))
         found = search(problem, policy, instances_of(problem), Anytime(Sampling(1, 1), 1e-9, Greedy(most)), keys=keys)

@@ -22,6 +22,7 @@ from gumbeldore.sampler.methods.local_search import LocalSearch
 from gumbeldore.sampler.methods.method import Method, Rounds, Timed
 from gumbeldore.sampler.methods.reconstruct import Reconstruct
 from gumbeldore.sampler.methods.rejection import Rejection
+from gumbeldore.sampler.methods.rules import Rules
 from gumbeldore.sampler.methods.sampling import Sampling
 from gumbeldore.sampler.methods.tasar import Tasar
 from gumbeldore.sampler.methods.without_replacement import Gumbeldore, Theory, WithoutReplacement
@@ -39,6 +40,7 @@ __all__ = [
     "Reconstruct",
     "Rejection",
     "Rounds",
+    "Rules",
     "Sampling",
     "Tasar",
     "Theory",
@@ -64,7 +66,8 @@ METHODS: dict[str, type[Timed]] = {
     "reconstruct": Reconstruct,
     "local_search": LocalSearch,
 }
-STARTS = {name: method for name, method in METHODS.items() if issubclass(method, Rounds)}  # of an improvement
+# Of an improvement.
+STARTS: dict[str, type[Rounds]] = {name: x for name, x in METHODS.items() if issubclass(x, Rounds)} | {"rules": Rules}
 # Of every setting of a method; one that several methods have has one default.
 DEFAULTS: dict[str, Any] = {
     field.name: field.default

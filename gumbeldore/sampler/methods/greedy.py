@@ -21,6 +21,7 @@ from gumbeldore.sampler.task import SearchTask
 
 MARGIN = 0.5  # nats that a further decision of a pass may be less likely than the first (docs/decisions.md)
 NO_ACTION = -1
+FIRST_DECISIONS = 20  # before them nobody can say how long all will take
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class Greedy(Rounds):
         At each step a row takes its next planned decision, and asks the policy for a new plan if it has none. So all
         rows are at the same step, although their plans have different lengths.
 
-        Raises OutOfTime at the deadline, and InstanceError if the policy gives no usable probabilities or the problem
-        no finite cost.
+        Raises OutOfTime at the deadline, or as soon as the solutions are sure to be late; InstanceError if the
+        policy gives no usable probabilities or the problem no finite cost.
         """
         problem, instances, device = task.problem, task.instances, task.keys.device
         most = min(self.decisions_per_pass, task.horizon, problem.num_actions(instances))
@@ -72,9 +73,9 @@ class Greedy(Rounds):
         plan = torch.full((task.batch, most), NO_ACTION, device=device)
         log_prob = torch.zeros(task.batch, dtype=torch.float64, device=device)
         broken = torch.zeros(task.batch, dtype=torch.bool, device=device)
-        count, decisions = Count(), []
+        count, decisions, begin = Count(), [], time.monotonic()
         for depth in range(task.horizon):
-            if time.monotonic() >= task.deadline:
+            if _is_late(task, begin, depth):
                 raise OutOfTime(count)
             legal = problem.mask(instances, state)  # [B, A]
             planned = (plan[:, 0] != NO_ACTION) & legal.gather(1, plan[:, :1].clamp(min=0)).squeeze(1)
@@ -100,6 +101,18 @@ class Greedy(Rounds):
         check_instances(task, ~cost.isfinite(), NO_COST)
         actions, cost, log_prob, valid = (x[:, None] for x in (actions, cost, log_prob, torch.ones_like(broken)))
         yield Round(actions, actions, cost, log_prob, log_prob, log_prob, valid, count)
+
+
+def _is_late(task: SearchTask, begin: float, depth: int) -> bool:
+    """Whether the solutions will not be complete by the deadline, after so many decisions.
+
+    A decision is taken to cost in proportion to those that remain, as in large instances. The first ones are slower.
+    """
+    now = time.monotonic()
+    if task.deadline == math.inf or now >= task.deadline or depth < FIRST_DECISIONS:
+        return now >= task.deadline
+    share = 1 - (1 - depth / task.horizon) ** 2  # of the work that is done
+    return now + (now - begin) * (1 / share - 1) > task.deadline
 
 
 def _log_pi(task: SearchTask, state: Any, legal: Tensor, rows: Tensor) -> Tensor:

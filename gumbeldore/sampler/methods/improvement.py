@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from gumbeldore.sampler.methods.greedy import Greedy
 from gumbeldore.sampler.methods.method import NOTHING, Rounds, Timed, beside
+from gumbeldore.sampler.methods.rules import Rules
 from gumbeldore.sampler.solutions import Solutions, known
 from gumbeldore.sampler.task import SearchTask
 
@@ -28,6 +29,10 @@ class Improvement(Timed):
         super().__post_init__()
         if not isinstance(self.start, Rounds):
             raise ValueError(f"start must be a method of rounds, without a time limit of its own, got {self.start!r}")
+
+    @property
+    def needs_greedy(self) -> bool:  # type: ignore[override]
+        return not isinstance(self.start, Rules)
 
     @abstractmethod
     def improved(self, task: SearchTask, solutions: Solutions) -> Solutions:

@@ -58,6 +58,8 @@ class Timed(Method):
     """A method that knows `until`; `endless` says whether more time finds more."""
 
     endless: ClassVar[bool] = True  # whether more time finds more
+    share_of_start: ClassVar[float] = 1.0  # of a time limit: the greedy solution may take so much, if there are rules
+    needs_greedy: ClassVar[bool] = True  # whether it begins beside a greedy solution
 
     @abstractmethod
     def until(self, task: SearchTask, greedy: Solutions) -> Solutions:

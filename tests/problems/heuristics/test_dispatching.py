@@ -7,8 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from problems.heuristics import Heuristic, dispatching
-from problems.heuristics.dispatching import DUE_RULES, RULES, rules_for
+from problems.heuristics import Heuristic
+from problems.jssp.dispatching import DUE_RULES, RULES, rules_for
+from problems.jssp.heuristics import dispatch_job_shop
 from problems.jssp.instances import random_general_instances, random_instances
 from problems.jssp.objectives import with_due_dates
 from problems.jssp.originals import Original, original_of
@@ -20,7 +21,7 @@ from tests.helpers.unsolved import jssp
 def dispatched(rule: str, generation: str, times: torch.Tensor, machines: torch.Tensor) -> torch.Tensor:
     """The rule's sequences of jobs [n, J*M]."""
     original = Original.of({"times": times.long().numpy(), "machines": machines.numpy()})
-    return dispatching.dispatch_job_shop(original, f"{rule} ({generation})")
+    return dispatch_job_shop(original, f"{rule} ({generation})")
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -52,7 +53,7 @@ def test_rules_schedule_as_plain_python_does(draw, name, size, longest, seed):
     drawn = draw(3, *size, seeded(seed))
     drawn = drawn._replace(times=drawn.times % longest)  # many ties, and times of 0
     drawn = with_due_dates(drawn, seeded(seed))
-    found = dispatching.dispatch_job_shop(Original(*(field.long() for field in original_of(drawn))), name)
+    found = dispatch_job_shop(Original(*(field.long() for field in original_of(drawn))), name)
     for row in range(3):
         decisions = plain_rule(drawn, row, *(RULES | DUE_RULES)[name])
         assert found[row].tolist() == [job for job, _ in decisions]
