@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import batch_size, repeated, take
-from gumbeldore.interfaces import HasIndependentDecisions, HasPieces, Policy, Problem, size_name
+from gumbeldore.interfaces import (
+    HasIndependentDecisions,
+    HasLocalSearch,
+    HasPieces,
+    HasRules,
+    Policy,
+    Problem,
+    size_name,
+)
 
 
 def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
@@ -23,6 +31,10 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     _check_equivalents(problem, instance, generator)
     if isinstance(problem, HasPieces):
         _check_pieces(problem, instance, solution, generator)
+    if isinstance(problem, HasLocalSearch) and problem.prefers_local_search:
+        _check_local_search(problem, instance, solution, cost)
+    if isinstance(problem, HasRules):
+        problem.cost(instance, problem.by_rules(instance))  # which raises ValueError if these are no solutions
     _check_reports(problem, instance, solution)
 
 
@@ -288,6 +300,19 @@ def _check_independent(problem: Any, instance: Any, state: Any, one: Tensor, oth
         for first, second in ((one, other), (other, one))
     ]
     assert _equal(*ends), "decisions that share no resources must lead to the same state in either order"
+
+
+def _check_local_search(problem: Any, instance: Any, solution: Tensor, cost: Tensor) -> None:
+    """Its solutions cost no more than those given, and do not depend on other rows."""
+    problem.prepare_local_search()
+    n = len(solution)
+    starts = solution[:, None].expand(-1, 2, -1)  # the same one twice
+    seeds = torch.arange(n)
+    found = problem.local_search(instance, starts, 20, seeds)
+    assert (problem.cost(instance, found) <= cost).all(), "local_search must give nothing worse than what it is given"
+    last = slice(n - 1, n)
+    alone = problem.local_search(take(instance, last), starts[last], 20, seeds[last])
+    assert torch.equal(alone, found[last]), "local_search must be decided by a row's own arguments"
 
 
 def _check_refused(problem: Problem, instance: Any, before: Tensor, illegal: Tensor, step: int) -> None:

@@ -22,7 +22,7 @@ CONTRACTS = {"gumbeldore.batches", "gumbeldore.instance_set", "gumbeldore.interf
 ALLOWED = {
     "problems": {
         *("problems", *CONTRACTS, "gumbeldore.reports"),
-        *("gumbeldore.runtime.arrays", "gumbeldore.runtime.checked", "gumbeldore.runtime.compiled"),
+        *("gumbeldore.runtime.arrays", "gumbeldore.runtime.checked", "gumbeldore.runtime.jit"),
     },
     "models": {"models", "problems", *CONTRACTS, "gumbeldore.runtime.checked", "gumbeldore.runtime.gpu"},
 }

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.runtime.compiled import compiled, compiling
+from gumbeldore.runtime.jit import compiled, compiling
 from problems.jssp.instances import lengths_of
 
 # What an operation is preferred for: the shortest or longest time; the most or least work, or operations, that remain

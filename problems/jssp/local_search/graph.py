@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gumbeldore.runtime.compiled import below, compiled
+from gumbeldore.runtime.jit import below, compiled
 
 OPERATION = np.dtype(
     [

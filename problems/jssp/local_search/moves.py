@@ -7,7 +7,7 @@ A move is what `move` of the graph takes: an operation, and the two between whic
 
 from __future__ import annotations
 
-from gumbeldore.runtime.compiled import compiled
+from gumbeldore.runtime.jit import compiled
 
 
 @compiled

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import repeated, take
-from gumbeldore.runtime.compiled import compiling
+from gumbeldore.runtime.jit import compiling
 from problems.jssp.instances import Instance, job_shop
 from problems.jssp.local_search.job_shop import Effort, JobShop
 from problems.jssp.local_search.path_relinking import improved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gumbeldore.runtime.compiled import below, compiled
+from gumbeldore.runtime.jit import below, compiled
 from problems.jssp.local_search.graph import critical_path, makespan, move
 from problems.jssp.local_search.moves import estimate, moves_of, passed
 
