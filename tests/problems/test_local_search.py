@@ -49,6 +49,12 @@ def problem_of(**options):
     return JSSP([[6, 5]], [[6, 5]], **options)
 
 
+def prepare(problem):
+    """Compile what is timed."""
+    problem.prepare_local_search()
+    problem.prepare_rules()
+
+
 def begun(shops, jobs=6, machines=5, seed=0):
     """A shop, and a search that holds a random schedule of it."""
     shop, random = JobShop.of(shops(1, jobs, machines, seed)), np.random.default_rng(seed)
@@ -289,7 +295,7 @@ def test_the_best_solution_given_is_returned_if_nothing_is_better():
 def test_the_deadline_of_several_instances_is_kept():
     problem, instances = problem_of(), classical(3, 20, 15)
     starts, seeds = starts_of(problem, instances), torch.arange(3)
-    problem.prepare_local_search()
+    prepare(problem)
     costs = []
     for seconds in (0.0, 0.6):
         begin = time.monotonic()
@@ -329,9 +335,10 @@ def test_of_few_solutions_the_best_one_comes_again():
 def test_with_a_time_limit_the_search_goes_on_until_it_has_passed():
     problem, instances = problem_of(), classical(2, 10, 10)
     method = methods.Anytime(methods.LocalSearch(), 0.3)
+    prepare(problem)
     begin = time.monotonic()
     found = search(problem, FixedPolicy(problem), instances, method, keys=torch.arange(2))
-    assert 0.55 < time.monotonic() - begin < 1.5 and found.stats.rounds == 1
+    assert 0.55 < time.monotonic() - begin < 2.0 and found.stats.rounds == 1
     assert (found.best()[1] < found.costs[:, 0]).all()
 
 
@@ -386,9 +393,10 @@ def test_rules_take_the_place_of_a_greedy_solution_that_would_be_late(inner):
     """Of 100 decisions, which take two seconds, twenty are made until that is clear."""
     problem, instances, keys = problem_of(), classical(1, 10, 10), torch.zeros(1).long()
     by_rules = search(problem, FixedPolicy(problem), instances, methods.Rules()).costs.item()
+    prepare(problem)
     begin = time.monotonic()
     found = search(problem, Slow(problem), instances, methods.Anytime(inner, 1.0), keys=keys)
-    assert 0.4 <= time.monotonic() - begin < 1.3 and by_rules in found.costs[0].tolist()
+    assert 0.4 <= time.monotonic() - begin < 1.7 and by_rules in found.costs[0].tolist()
     assert found.best()[1] <= by_rules
     greedy = search(problem, FixedPolicy(problem), instances, methods.Greedy()).costs.item()
     assert greedy not in found.costs[0].tolist()

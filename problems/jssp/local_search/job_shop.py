@@ -13,7 +13,7 @@ from problems.jssp.instances import Instance
 from problems.jssp.local_search.graph import OPERATION, update_all
 from problems.jssp.local_search.tabu_search import STATE, tabu_search
 
-PATIENCE = 6000  # steps without gain, after which a tabu search ends (docs/decisions.md)
+PATIENCE = 40  # a tabu search ends after so many steps for each operation without gain (docs/decisions.md)
 MOST_SLOTS = 2**22  # of the tabu list
 SLICE = 2_000_000  # operations that are updated between two looks at the clock: some 10 ms
 
@@ -99,7 +99,7 @@ class TabuSearch:
             step = self.state["step"][0]
             most = 1 if effort.is_over else int(min(max(1, SLICE // len(self.order)), effort.steps))
             has_ended = tabu_search(
-                self.operations, self.order, self.last, self.state, self.tabu, self.best, most, PATIENCE, self.tenure,
+                self.operations, self.order, self.last, self.state, self.tabu, self.best, most, PATIENCE * len(self.order), self.tenure,
                 self.shop.bound,
             )  # fmt: skip
             effort.steps -= max(1, self.state["step"][0] - step)  # where there is no move, too

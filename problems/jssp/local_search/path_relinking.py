@@ -14,7 +14,7 @@ import numpy as np
 from problems.jssp.local_search.job_shop import Effort, JobShop, Schedule, TabuSearch
 
 ELITES = 8  # (docs/decisions.md)
-DISTURBANCE = 0.3  # the weight of a random order, beside a schedule, in the starts of further elites
+DISTURBANCE = 0.1  # the weight of a random order, beside a schedule, in the starts of further elites
 
 
 def improved(shop: JobShop, starts: list[np.ndarray], effort: Effort, seed: int) -> Schedule:
