@@ -213,11 +213,11 @@ def test_a_schedule_between_two_keeps_what_both_have(shops):
     random = np.random.default_rng(0)
     first, second = (search(random_order(shop, random), Effort(30, math.inf)) for _ in range(2))
     for share in (0.0, 0.3, 1.0):
-        search.set(mixed(first.early, second.early, share))
+        search.set(mixed(first.starts, second.starts, share))
         check_graph(shop, search)
         head = search.operations["head"][:-1]
         for x, y in itertools.permutations(range(len(shop.job)), 2):
-            if shop.machine[x] == shop.machine[y] >= 0 and all(s.early[x] < s.early[y] for s in (first, second)):
+            if shop.machine[x] == shop.machine[y] >= 0 and all(s.starts[x] < s.starts[y] for s in (first, second)):
                 assert head[x] < head[y]
         makespan = (head + shop.time).max()
         if share in (0.0, 1.0):

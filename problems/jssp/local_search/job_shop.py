@@ -47,8 +47,7 @@ class Schedule(NamedTuple):
 
     makespan: float
     order: np.ndarray  # [n] int32, the operations in the order of their starts; those before others come first
-    early: np.ndarray  # [n] float64, when each operation starts
-    late: np.ndarray  # [n] float64, when it would start at the latest with this makespan
+    starts: np.ndarray  # [n] float64 of each operation
 
 
 class Effort:
@@ -94,20 +93,18 @@ class TabuSearch:
         self.set(starts)
         self.tabu[:] = 0
         self.state["step"], self.state["found"], self.state["best"] = 0, 0, math.inf
-        has_ended = False
+        count, has_ended = len(self.order), False
+        graph, search = (self.operations, self.order, self.last), (self.state, self.tabu, self.best)
         while not has_ended:
             step = self.state["step"][0]
-            most = 1 if effort.is_over else int(min(max(1, SLICE // len(self.order)), effort.steps))
-            has_ended = tabu_search(
-                self.operations, self.order, self.last, self.state, self.tabu, self.best, most, PATIENCE * len(self.order), self.tenure,
-                self.shop.bound,
-            )  # fmt: skip
+            most = 1 if effort.is_over else int(min(max(1, SLICE // count), effort.steps))
+            has_ended = tabu_search(*graph, *search, most, PATIENCE * count, self.tenure, self.shop.bound)
             effort.steps -= max(1, self.state["step"][0] - step)  # where there is no move, too
             has_ended = has_ended or effort.is_over
         own, makespan = self.operations[:-1], float(self.state["best"][0])
         own["before"], own["after"] = self.best.T
         update_all(self.operations, self.order)
-        return Schedule(makespan, self.order.copy(), own["head"].copy(), makespan - own["tail"])
+        return Schedule(makespan, self.order.copy(), own["head"].copy())
 
     def set(self, starts: np.ndarray) -> None:
         """Let the machines take their operations in the order of these numbers [n]."""

@@ -39,13 +39,14 @@ def _starts(
     yield from given
     while len(elites) < ELITES:
         best = elites[0]
-        yield mixed(best.early / max(best.makespan, 1), random_order(shop, random), DISTURBANCE)
+        yield mixed(best.starts / max(best.makespan, 1), random_order(shop, random), DISTURBANCE)
     while True:
         first, second = random.choice(ELITES, 2, replace=False)
-        yield mixed(elites[first].early, elites[second].early, random.uniform(0.3, 0.7))
+        yield mixed(elites[first].starts, elites[second].starts, random.uniform(0.3, 0.7))
 
 
 def mixed(first: np.ndarray, second: np.ndarray, share: float) -> np.ndarray:
+    """The weighted mean of starts [n] or of places."""
     return (1 - share) * first + share * second
 
 

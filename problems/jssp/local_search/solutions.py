@@ -32,7 +32,8 @@ def searched(instance: Instance, actions: Tensor, steps: float, seeds: Tensor, d
     for row, seed in enumerate(seeds.tolist()):
         one, now = take(instance, slice(row, row + 1)), time.monotonic()
         shop = JobShop.of(one)
-        places = operations_of(repeated(one, actions.shape[1]), actions[row]).argsort(dim=1)  # of each operation
+        different = torch.tensor(list(dict.fromkeys(map(tuple, actions[row].tolist()))))
+        places = operations_of(repeated(one, len(different)), different).argsort(dim=1)  # of each operation
         effort = Effort(steps, now + (deadline - now) / (len(actions) - row))
         best = improved(shop, list(places.double().numpy()), effort, seed % 2**64)
         found.append(torch.from_numpy(shop.job[best.order]))
